@@ -11,7 +11,8 @@ names the line that it replaces, and a missing line is an error, so that no prot
   times bodies, because it knows their tenant.
 - Connections per client address are limited.
 - Statistics and metrics listen on loopback, and only the owner may use the admin socket.
-- HAProxy's own errors are JSON in OpenAI's format, each with its own status.
+- HAProxy's own errors are JSON in OpenAI's format, each with its own status. Before there is an application
+  it is a 503 that clients retry; Serve's template has a 404.
 - TLS for clients, if there is a certificate.
 - Gateways are told the client's address.
 - A gateway of the same node is reached through its Unix socket, where it has one.
@@ -32,6 +33,9 @@ TLS_OPTIONS = "ssl-min-ver TLSv1.2 no-tls-tickets"
 LOCAL_SERVER = (
     r"^(?P<server> *server \S*?(?P<id>[^\s-]+)) (?:127\.0\.0\.1|\[?::1\]?|localhost):\d+ check\b(?P<rest>.*)$"
 )
+APPLICATION = "\n    use_backend "
+"""How the line begins that leads to an application's gateways."""
+
 SOURCE_TABLE = "type ipv6 size 100k expire 60s store conn_cur"
 """The table also holds IPv4 addresses. 100,000 addresses take about 10 MB; memory is used as they arrive."""
 
@@ -90,11 +94,7 @@ def harden(text: str, settings: ProxySettings, files: ProxyFiles, cpus: int) -> 
     )
     text = _replace(text, r"^( *nbthread) (\d+)$", lambda found: f"{found[1]} {min(int(found[2]), cpus)}")
     text = _by_socket(text, files.gateways)
-    return _replace(
-        text,
-        r"^(backend default_backend\n).*\n",
-        rf"\1    http-request return status 404 content-type application/json file {files.errors[404]}\n",
-    )
+    return _replace(text, r"^(backend default_backend\n).*\n", rf"\1    {_elsewhere(text, files)}\n")
 
 
 def _replace(text: str, pattern: str, new: str | Callable[[re.Match[str]], str]) -> str:
@@ -120,6 +120,14 @@ def _by_socket(text: str, gateways: Mapping[str, Path]) -> str:
         return f"{found['server']} unix@{path} check"
 
     return re.sub(LOCAL_SERVER, line, text, flags=re.MULTILINE)
+
+
+def _elsewhere(text: str, files: ProxyFiles) -> str:
+    """What a path without an application gets. While there is none at all, one is being started or replaced,
+    and clients try again."""
+    if APPLICATION not in text:
+        return "http-request return status 503 default-errorfiles"
+    return f"http-request return status 404 content-type application/json file {files.errors[404]}"
 
 
 def _error_lines(files: ProxyFiles) -> str:

@@ -21,6 +21,9 @@ CACHE_SALT = "cache_salt"
 """vLLM's field: requests with different salts share no cached prefixes."""
 
 MAX_CACHE_SALT = 1024
+MAY_BE_NULL = frozenset({"assistant", "function"})
+"""Roles whose content may be null; of the others vLLM says it in the names of its own classes."""
+
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -157,11 +160,26 @@ def generation_from(endpoint: Endpoint, sent: Mapping[str, Any], body: bytes | N
     if body is None or fields is not sent:
         body = msgspec.json.encode(fields)
     if endpoint is Endpoint.CHAT:
-        return ParsedRequest(endpoint, convert(fields, ChatRequest), fields, body)
+        chat = convert(fields, ChatRequest)
+        _refuse_null_content(chat.messages, fields["messages"])
+        return ParsedRequest(endpoint, chat, fields, body)
     request = convert(fields, CompletionRequest)
     if request.prompt is None and request.prompt_embeds is None:
         raise BadRequest("Missing required field `prompt`.", param="prompt", code="missing_field")
     return ParsedRequest(endpoint, request, fields, body)
+
+
+def _refuse_null_content(messages: list[Message], sent: list[dict[str, Any]]) -> None:
+    """A message without the field is left to the engine, which takes it as empty. Raises: BadRequest."""
+    for place, message in enumerate(messages):
+        if message.content is None and message.role not in MAY_BE_NULL and "content" in sent[place]:
+            param = f"messages[{place}].content"
+            raise BadRequest(
+                f"Invalid value for `{param}`: null, but a message of the role {message.role[:100]!r} needs "
+                "a text or a list of parts.",
+                param=param,
+                code="invalid_value",
+            )
 
 
 def embedding_request(fields: Mapping[str, Any]) -> EmbeddingRequest:

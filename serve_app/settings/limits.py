@@ -135,7 +135,10 @@ class LimitSettings(EmbeddingLimits):
         "tokens of one with 1, which all others have.",
     )
     max_queue_wait_s: float = Field(
-        default=10.0, gt=0, description="A request that would wait longer is refused at once."
+        default=10.0,
+        gt=0,
+        description="A request that would wait longer by the measured rate is refused at once, any other "
+        "after this time.",
     )
     request_timeout_s: float = Field(default=600.0, gt=0, description="Deadline of a request that sets none.")
     first_token_timeout_s: float = Field(

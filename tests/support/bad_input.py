@@ -54,6 +54,12 @@ BAD_REQUESTS = (
         "messages[0].content",
         fields={"messages": [{"role": "user", "content": 5}]},
     ),
+    case(
+        "null as a user's content",
+        400,
+        "messages[1].content",
+        fields={"messages": [{"role": "assistant", "content": None}, {"role": "user", "content": None}]},
+    ),
     case("unknown model", 404, "model", fields={"model": "nope"}),
     case("negative max_tokens", 400, "max_tokens", fields={"max_tokens": -1}),
     case("temperature of the wrong type", 400, "temperature", fields={"temperature": "hot"}),

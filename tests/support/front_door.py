@@ -64,11 +64,12 @@ async def door(
     *,
     runs: Callable[[Path], bool] = runs,
     gateways: Mapping[str, Path] | None = None,
+    prefix: str = "/",
     **changes: Any,
 ) -> AsyncIterator[Door]:
-    """In front of ``url``, or of no gateway at all; watched, as in Serve's actor. ``runs``: whether a program
-    that the front door writes starts; ``gateways``: sockets by the id of a replica, of which the one at
-    ``url`` is :data:`REPLICA`."""
+    """In front of ``url`` below ``prefix``, or of no application at all; watched, as in Serve's actor.
+    ``runs``: whether a program that the front door writes starts; ``gateways``: sockets by the id of a
+    replica, of which the one at ``url`` is :data:`REPLICA`."""
     with tempfile.TemporaryDirectory(prefix="door-", dir="/tmp") as name:
         folder = Path(name)
         ports: list[int] = []
@@ -89,7 +90,7 @@ async def door(
         path = str(folder / "haproxy.cfg")
         front_door = FrontDoor(
             config,
-            _backends(url),
+            _backends(url, prefix),
             path,
             settings=settings or ProxySettings(),
             runs=runs,
@@ -107,7 +108,7 @@ async def door(
             await asyncio.gather(watching, return_exceptions=True)
 
 
-def _backends(url: str | None) -> dict[str, BackendConfig]:
+def _backends(url: str | None, prefix: str) -> dict[str, BackendConfig]:
     if url is None:
         return {}
     address = urlsplit(url)
@@ -115,6 +116,6 @@ def _backends(url: str | None) -> dict[str, BackendConfig]:
     assert address.port is not None
     server = ServerConfig(f"SERVE_REPLICA_app-Gateway-{REPLICA}", address.hostname, address.port)
     backend = BackendConfig(
-        "http-app", "/", http_health_check_path="/health", servers=[server], app_name="app"
+        "http-app", prefix, http_health_check_path="/health", servers=[server], app_name="app"
     )
     return {backend.name: backend}

@@ -277,7 +277,7 @@ async def test_odd_transfer_encodings_are_answered_in_openais_shape(raw: bytes, 
     assert body["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize(("version", "expected"), [("1.1", 400), ("1.0", 404)])
+@pytest.mark.parametrize(("version", "expected"), [("1.1", 400), ("1.0", 503)])
 async def test_a_request_without_a_host_is_refused_where_http_asks_for_one(
     version: str, expected: int
 ) -> None:
@@ -289,14 +289,18 @@ async def test_a_request_without_a_host_is_refused_where_http_asks_for_one(
 
 async def test_without_an_application_or_a_gateway_the_error_says_so() -> None:
     request = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    async with door(None) as front:
-        status, headers, body = await sent(front, request)
-        assert (status, headers["content-type"]) == (404, "application/json")
-        assert body["error"]["code"] == "not_found"
-    async with door("http://127.0.0.1:1") as front:
-        status, headers, body = await sent(front, request)
-        assert (status, headers["content-type"], headers["retry-after"]) == (503, "application/json", "1")
-        assert body["error"]["code"] == "no_gateway"
+    for gateway_url in (None, "http://127.0.0.1:1"):
+        async with door(gateway_url) as front:
+            status, headers, body = await sent(front, request)
+            assert (status, headers["content-type"], headers["retry-after"]) == (503, "application/json", "1")
+            assert body["error"]["code"] == "no_gateway"
+
+
+async def test_a_path_outside_the_applications_is_not_found_while_there_is_one() -> None:
+    async with door("http://127.0.0.1:1", prefix="/team") as front:
+        status, headers, body = await sent(front, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert (status, headers["content-type"]) == (404, "application/json")
+    assert body["error"]["code"] == "not_found"
 
 
 async def test_anthropics_client_reads_an_error_of_haproxys_own() -> None:
@@ -360,7 +364,7 @@ async def test_where_no_program_may_start_the_packages_own_runs_and_the_log_says
             names = variables_of(front.pid)
     assert malformed.startswith(b"HTTP/1.1 400")
     assert b"<html>" in malformed
-    assert (status, body["error"]["code"]) == (404, "not_found")
+    assert (status, body["error"]["code"]) == (503, "no_gateway")
     assert b"VENDOR_KEY" in names
     said = [record.getMessage() for record in caplog.records]
     assert any("HAProxy's answers to malformed requests stay HTML" in line for line in said)
