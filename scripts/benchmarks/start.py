@@ -136,6 +136,7 @@ async def abort_ms(http: aiohttp.ClientSession, model: str) -> float:
     apart)."""
     question = [{"role": "user", "content": "Tell me a very long story."}]
     body: dict[str, Any] = {"model": model, "messages": question, "stream": True, "max_tokens": 2000}
+    body["ignore_eos"] = True  # an answer that ends sooner than the next report is never seen running
     response = await http.post("/v1/chat/completions", json=body, headers={"cache-control": "no-store"})
     await response.content.readany()
     await wait_running(http, model, 1)
