@@ -53,10 +53,12 @@ MOST_DIFFERENCE = 2.0
 
 @dataclass(frozen=True)
 class Run:
-    """``shared``: requests that joined another one or were answered by the cache; ``at_engine``: how many
-    requests of a crowd ``max_concurrent_requests`` admitted."""
+    """``shared``: requests that joined another one or were answered by the cache; ``during``: those sent
+    while an engine answered an identical one, by the clients' clock; ``at_engine``: how many requests of a
+    crowd ``max_concurrent_requests`` admitted."""
 
     shared: float
+    during: float
     joined: float
     hits: float
     asked: float
@@ -72,13 +74,15 @@ def run(options: Options) -> list[Figure]:
         for seed in range(options.repeats)
     ]
     figures = []
-    for name, unit in (("shared", "%"), ("joined", "%"), ("hits", "%"), ("asked", ""), ("at_engine", "")):
+    for name, title in TITLES.items():
+        unit = "" if name in COUNTS else "%"
         for place, gateways in enumerate(("one gateway", "two gateways")):
             values = tuple(getattr(pair[place], name) for pair in pairs)
-            figures.append(Figure(TITLES[name], unit, values, series=gateways))
+            figures.append(Figure(title, unit, values, series=gateways))
         one, two = (sum(getattr(pair[place], name) for pair in pairs) for place in (0, 1))
         apart = (abs(difference(one, two)),)
-        figures.append(Figure(f"{TITLES[name]}: difference", "%", apart, at_most(MOST_DIFFERENCE)))
+        target = None if name == CLIENTS_OWN else at_most(MOST_DIFFERENCE)
+        figures.append(Figure(f"{title}: difference", "%", apart, target))
     hits = sum(each.hits for pair in pairs for each in pair) / 200 / len(pairs)
     about = {
         "load": f"{REQUESTS // share} requests, {STREAMS} at once; {CROWD} at a limit of {LIMIT}",
@@ -90,11 +94,15 @@ def run(options: Options) -> list[Figure]:
 
 TITLES = {
     "shared": "joined or answered by the cache",
+    "during": "sent during an identical one's answer",
     "joined": "joined",
     "hits": "answered by the cache",
     "asked": "requests at the engine",
     "at_engine": "at the engine at once",
 }
+COUNTS = ("asked", "at_engine")
+CLIENTS_OWN = "during"
+"""It says how far apart the two loads are: nothing that a gateway decides."""
 
 
 def difference(one: float, two: float) -> float:
@@ -110,21 +118,25 @@ def error(share: float, count: int) -> float:
 
 def measured(gateways: int, count: int, seed: int) -> Run:
     with scripted_engine(MODEL, TOKENS, ITL_MS, slots=4 * CROWD) as engine:
-        counts = asyncio.run(_shared(engine.url, gateways, count, seed))
+        counts, during = asyncio.run(_shared(engine.url, gateways, count, seed))
     with scripted_engine(MODEL, 400, ITL_MS, slots=4 * CROWD) as engine:
         at_engine = asyncio.run(_limited(engine.url, gateways))
-    each = {name: 100 * number / sum(counts.values()) for name, number in counts.items()}
+    percent = 100 / sum(counts.values())
+    each = {name: percent * number for name, number in counts.items()}
     joined, hits = each.get("joined", 0.0), each.get("exact", 0.0) + each.get("semantic", 0.0)
-    return Run(joined + hits, joined, hits, float(counts["miss"]), float(at_engine))
+    return Run(joined + hits, percent * during, joined, hits, float(counts[MISS]), float(at_engine))
 
 
-async def _shared(url: str, gateways: int, count: int, seed: int) -> Counter[str]:
+async def _shared(url: str, gateways: int, count: int, seed: int) -> tuple[Counter[str], int]:
+    """The outcomes, and how many requests were sent while an identical one was answered."""
     embedder = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE}
     cache = {"lookup_budget_ms": 5000.0, "race": False}
     settings = settings_for(url, embedder=embedder, cache=cache, gateway={"replicas": gateways})
     with promptly(settings) as endpoint:
         await asyncio.sleep(SETTLE_S)
-        return outcomes(await closed_loop(endpoint.url, requests(count, seed), STREAMS))
+        sent = requests(count, seed)
+        samples = await closed_loop(endpoint.url, sent, STREAMS)
+        return outcomes(samples), sent_during([request.body for request in sent], samples)
 
 
 def requests(count: int, seed: int) -> list[Request]:
@@ -140,7 +152,22 @@ def outcomes(samples: Sequence[Sample]) -> Counter[str]:
     failed = [sample for sample in samples if not sample.ok]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(samples)} requests failed: {failed[0].error}")
-    return Counter(sample.headers.get("x-cache", "miss") for sample in samples)
+    return Counter(map(_outcome, samples))
+
+
+MISS = "miss"
+
+
+def _outcome(sample: Sample) -> str:
+    return sample.headers.get("x-cache", MISS)
+
+
+def sent_during(bodies: Sequence[bytes], samples: Sequence[Sample]) -> int:
+    """How many requests were sent before the answer to the one with the same body ended that an engine
+    answered."""
+    pairs = list(zip(bodies, samples, strict=True))
+    ends = {body: sample.ended_at for body, sample in pairs if _outcome(sample) == MISS}
+    return sum(_outcome(sample) != MISS and sample.sent_at < ends.get(body, 0.0) for body, sample in pairs)
 
 
 async def _limited(url: str, gateways: int) -> int:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 
 import pytest
-from benchmarks.load import Request
+from benchmarks.load import Request, Sample
 from benchmarks.two_gateways import (
     ITL_MS,
     MOST_DIFFERENCE,
@@ -18,6 +18,7 @@ from benchmarks.two_gateways import (
     difference,
     error,
     requests,
+    sent_during,
 )
 
 HIT_S = 0.004
@@ -58,3 +59,18 @@ def test_the_error_is_that_of_a_difference_of_two_counts() -> None:
     assert error(0.5, 20_000) == pytest.approx(1.0)
     assert error(0.0, 100) == math.inf
     assert difference(100, 98) == pytest.approx(-2.0)
+
+
+def sample(sent_at: float, ended_at: float, cache: str) -> Sample:
+    return Sample(200, sent_at, ended_at, headers={"x-cache": cache})
+
+
+def test_a_request_counts_that_was_sent_while_an_engine_answered_an_equal_one() -> None:
+    samples = {
+        "asked": sample(0.0, 0.5, "miss"),
+        "during": sample(0.1, 0.5, "joined"),
+        "during, and found": sample(0.4, 0.6, "exact"),
+        "after": sample(0.5, 0.7, "joined"),
+    }
+    assert sent_during([b"a"] * len(samples), list(samples.values())) == 2
+    assert sent_during([b"a", b"b", b"c", b"d"], list(samples.values())) == 0
