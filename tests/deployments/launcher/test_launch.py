@@ -14,13 +14,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from deployments.launcher.announcement import write_atomically
+from deployments.launcher.errors import StartError
 from deployments.launcher.options import DRAIN_S, READY_TIMEOUT_S, parse_options
 from deployments.launcher.processes import wait_until
+from deployments.launcher.run import Run
 from deployments.launcher.signals import StopSignals
+from deployments.launcher.supervise import supervise
 
 ROOT = Path(__file__).parents[3]
 CONFIG = """\
@@ -66,6 +70,44 @@ def test_a_missing_config_is_refused_by_name(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "nowhere.yaml" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class Start:
+    """It fails, or the application becomes ready and then a process of it ends."""
+
+    def __init__(self, run: Run, *, ready: bool) -> None:
+        self._run, self._ready = run, ready
+
+    def start(self) -> None:
+        if not self._ready:
+            raise StartError("no engine")
+        self._run.pause = self._ended  # type: ignore[method-assign]
+
+    def _ended(self) -> None:
+        raise StartError("Ray has ended")
+
+
+@pytest.mark.parametrize(
+    ("ready", "said"),
+    [
+        (False, "Failed: no engine\n`promptly doctor {config}` looks for what this machine lacks.\n"),
+        (True, "Failed: Ray has ended\n"),
+    ],
+)
+@pytest.mark.usefixtures("signal_handlers")
+def test_a_failed_start_names_the_command_that_looks_for_the_cause(
+    *, ready: bool, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "an app.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    config.write_text(CONFIG.format(port=port, more=""), encoding="utf-8")
+    options = parse_options(None, [str(config), "--no-check"])
+
+    code = supervise(options, lambda run: cast("Any", Start(run, ready=ready)))
+
+    assert code == 1
+    assert said.format(config=f"'{config}'") in capsys.readouterr().out
 
 
 def test_a_taken_port_is_refused_with_who_has_it(tmp_path: Path) -> None:
