@@ -182,7 +182,7 @@ def nested(depth: int) -> Any:
     [
         *(chat_request(text) for text in TEXTS),
         *(completion_request(text) for text in TEXTS),
-        chat_request(None),
+        chat_request("hi", messages=[{"role": "assistant", "content": None}, {"role": "user"}]),
         chat_request([]),
         chat_request([{}]),
         chat_request([{"type": "text"}, {"type": "text", "text": 5}, {"type": 3}, {"text": "no type"}]),
