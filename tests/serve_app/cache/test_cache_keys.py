@@ -365,7 +365,6 @@ def test_log_probabilities_of_a_text_completion_bypass_the_cache(logprobs: int) 
 @pytest.mark.parametrize(
     "content",
     [
-        None,
         "",
         " ",
         "\n\t \u00a0\u2003",
@@ -389,6 +388,10 @@ def test_log_probabilities_of_a_text_completion_bypass_the_cache(logprobs: int) 
 )
 def test_a_last_message_that_is_not_one_text_bypasses_the_cache(content: Any) -> None:
     assert is_bypassed(chat_request(content))
+
+
+def test_a_last_message_without_content_bypasses_the_cache() -> None:
+    assert is_bypassed(chat_request(messages=[{"role": "user"}]))
 
 
 @pytest.mark.parametrize("role", ["assistant", "system", "developer", "tool", "function", "User", "user "])
