@@ -22,7 +22,7 @@ CACHE_SALT = "cache_salt"
 
 MAX_CACHE_SALT = 1024
 MAY_BE_NULL = frozenset({"assistant", "function"})
-"""Roles whose content may be null; of the others vLLM says it in the names of its own classes."""
+"""Roles whose content may be null. vLLM refuses it of the others, in the names of its own classes."""
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
