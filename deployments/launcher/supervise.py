@@ -37,15 +37,11 @@ def _supervise(options: Options, start_of: Callable[[Run], Start], claims: Claim
     except StopRequestedError:
         code = code and 128 + run.signals.received[0]
     except StartError as error:
-        if code == 0:  # it was ready once: the machine lacks nothing
-            say(f"\nFailed: {error}")
-        else:
-            say(f"\nFailed: {error}\n`{_doctor(options)}` looks for what this machine lacks.")
+        say(f"\nFailed: {error}")
+        if code == 1:  # it was never ready
+            doctor = shlex.join(("promptly", "doctor", str(options.config)))
+            say(f"`{doctor}` looks for what this machine lacks.")
         code = 1
     finally:
         Stop(run).stop(failed=code == 1)
     return code
-
-
-def _doctor(options: Options) -> str:
-    return shlex.join(("promptly", "doctor", str(options.config)))
